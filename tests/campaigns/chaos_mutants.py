@@ -242,9 +242,9 @@ def _watched() -> None:
             taken_at[found.row.id] = (time.monotonic(), False)
         return found
 
-    def creating(self: Any, message: Any, count: str) -> Any:
+    def creating(self: Any, message: Any, count: str, **options: Any) -> Any:
         note(self, "created.log", hashlib.sha256(message).hexdigest())
-        return create(self, message, count)
+        return create(self, message, count, **options)
 
     def progressing(self: Any, row: Any, done: Any) -> Any:
         made = replace(self, row, done)

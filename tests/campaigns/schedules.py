@@ -63,20 +63,23 @@ class Outcome:
     trace: str = ""
     crashes: int = 0
     updates: int = 0
+    meetings: int = 0
 
 
-def play(seed: int, *, walks: int = 1) -> Outcome:
+def play(seed: int, *, walks: int = 1, meet: int = 0) -> Outcome:
     """Play one seed to its end and judge it."""
     with closed_world(seed):
-        return _play(seed, walks)
+        return _play(seed, walks, meet)
 
 
-def _play(seed: int, walks: int) -> Outcome:
-    world = World(seed, walks=walks)
+def _play(seed: int, walks: int, meet: int) -> Outcome:
+    world = World(seed, walks=walks, meet=meet)
     with world_open(world):
         try:
             world.loop.run_until_complete(world.live())
-            return Outcome(seed, world.faults(), world.loop.trace, world.crashes, sum(world.committed()))
+            return Outcome(
+                seed, world.faults(), world.loop.trace, world.crashes, sum(world.committed()), world.meetings
+            )
         except Exception as error:  # noqa: BLE001  whatever it is, it has a seed
             return Outcome(seed, [*world.failed, f"{type(error).__name__}: {error}"], world.loop.trace)
 
@@ -177,16 +180,17 @@ def caught(mutant: str, seeds: range, *, until: int | None = None) -> list[int]:
         return list(itertools.islice(found, until))
 
 
-def campaign(seeds: int, record: Path, *, processes: int, walks: int = 1) -> None:
+def campaign(seeds: int, record: Path, *, processes: int, walks: int = 1, meet: int = 0) -> None:
     """Play all seeds that are not in the record yet, and print what was found."""
     done: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {"next": 0, "faults": {}}
-    done = {"crashes": 0, "updates": 0, "seconds": 0.0, **done}
+    done = {"crashes": 0, "updates": 0, "meetings": 0, "seconds": 0.0, **done}
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=40) as pool:
         while done["next"] < seeds:
             begun, batch = time.perf_counter(), range(done["next"], min(seeds, done["next"] + 100))
-            for outcome in pool.imap(partial(play, walks=walks), batch, chunksize=5):
+            for outcome in pool.imap(partial(play, walks=walks, meet=meet), batch, chunksize=5):
                 done["crashes"] += outcome.crashes
                 done["updates"] += outcome.updates
+                done["meetings"] += outcome.meetings
                 if outcome.faults:
                     done["faults"][str(outcome.seed)] = outcome.faults
                     print(f"seed {outcome.seed}: {'; '.join(outcome.faults)}", flush=True)
@@ -196,7 +200,7 @@ def campaign(seeds: int, record: Path, *, processes: int, walks: int = 1) -> Non
             draft.replace(record)
     print(
         f"{done['next']} seeds in {done['seconds']:.0f} s: {done['crashes']} crashes, {done['updates']} updates, "
-        f"{len(done['faults'])} seeds with faults"
+        f"{done['meetings']} meetings, {len(done['faults'])} seeds with faults"
     )
 
 
@@ -207,6 +211,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, default=Path("schedules.json"), help="what was played already")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--walks", type=int, default=1, help="so many at once; a record is of one number of them")
+    parser.add_argument("--meet", type=int, default=0, help="they meet after so many updates of each; 0: never")
     parser.add_argument("--mutants", action="store_true", help="in how many seeds each mutant is caught")
     parser.add_argument("--replay", type=int, help="play this seed twice and compare")
     options = parser.parse_args()
@@ -215,13 +220,13 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
     if options.replay is not None:
         for _ in range(2):
-            print(play(options.replay, walks=options.walks))
+            print(play(options.replay, walks=options.walks, meet=options.meet))
     elif options.mutants:
         for mutant in MUTANTS:
             found = caught(mutant, range(options.seeds))
             print(f"{mutant}: caught in {len(found)} of {options.seeds} seeds, first {found[:3]}", flush=True)
     else:
-        campaign(options.seeds, options.record, processes=options.processes, walks=options.walks)
+        campaign(options.seeds, options.record, processes=options.processes, walks=options.walks, meet=options.meet)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import io
 import random
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from veilwalk.graphs import Graph
 from veilwalk.learning import Partition
 from veilwalk.node.cluster import node_ids
 from veilwalk.node.link import Limits
-from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
+from veilwalk.node.members import MAX_LANES, Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._membership import Membership
@@ -37,17 +38,31 @@ _EDGES = [(one, other) for one in _NAMES for other in _NAMES if one < other and 
 LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
 
 
-def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
-    """Return the parts of every node but its disk; what varies is sealing for several, dwelling, blank legs."""
+def network_parts(seed: int, dice: random.Random, *, walks: int = 1, meet: int = 0) -> dict[str, NodeParts]:
+    """Return the parts of every node but its disk; recipients, dwell, blank legs and signatures vary."""
     keys, roster = members()
     dwell_s = (0.0, 0.02)[seed // 4 % 2]
     train_probability = (1.0, 0.5)[seed // 8 % 2]
     rules = RunRules(
         walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks, train_probability=train_probability
     )
+    if meet:
+        # After a blank leg the same node may make two updates on end, and nobody else could sign.
+        signatures = 1 + (train_probability == 1.0) * (seed // 16 % 2)
+        updates = MAX_LANES // walks * walks * meet
+        rules = replace(rules, updates=updates, meet=meet, hop_s=0.005, signatures=signatures)
     even = np.full((len(_NAMES), len(_NAMES)), 1 / (len(_NAMES) - 1))
     np.fill_diagonal(even, 0.0)
-    return _parts(dice, keys, roster, rules, shares=even, recipients=(1, 3)[seed // 2 % 2], limits=LIMITS)
+    return _parts(
+        dice,
+        keys,
+        roster,
+        rules,
+        shares=even,
+        recipients=(1, 3)[seed // 2 % 2],
+        limits=LIMITS,
+        dtype="float64" if meet else "int64",
+    )
 
 
 def rule_parts(
@@ -67,9 +82,10 @@ def _parts(
     shares: FloatArray,
     recipients: int,
     limits: Limits,
+    dtype: str = "int64",
 ) -> dict[str, NodeParts]:
     names = roster.ids
-    learner = Tally(n_features=len(names), n_classes=2)
+    learner = Tally(n_features=len(names), n_classes=2, dtype=dtype)
     manifest = _manifest(recipients, learner)
     return {
         name: NodeParts(

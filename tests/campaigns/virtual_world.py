@@ -14,7 +14,7 @@ from tests.campaigns.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
 from tests.campaigns.virtual_network import network_parts
 from tests.campaigns.virtual_time import Life, VirtualLoop
 from veilwalk.node.peer import Node
-from veilwalk.node.spool import Spool
+from veilwalk.node.spool import Row, Spool
 
 _TROUBLE_S = 2.0
 _PATIENCE_S = 60.0
@@ -67,11 +67,14 @@ class _Place:
 class World:
     """Some nodes and everything that happens to them."""
 
-    def __init__(self, seed: int, *, walks: int = 1) -> None:
+    #: Walks meet after so many updates of each; 0: never.
+    _meet = 0
+
+    def __init__(self, seed: int, *, walks: int = 1, meet: int = 0) -> None:
         self.dice = random.Random(seed)  # noqa: S311  a simulation
         self.loop = VirtualLoop(self.dice)
-        self._walks = walks
-        self._parts = network_parts(seed, self.dice, walks=walks)
+        self._walks, self._meet = walks, meet
+        self._parts = network_parts(seed, self.dice, walks=walks, meet=meet)
         self.places = {name: _Place(name, SimulatedDisk(self.dice)) for name in self._parts}
         self.crashes = 0
         self.failed: list[str] = []
@@ -157,32 +160,46 @@ class World:
             for place in self.places.values()
         ]
 
+    @property
+    def meetings(self) -> int:
+        """How often all walks met."""
+        return max(_spool(place).tables.round for place in self.places.values())
+
     def faults(self) -> list[str]:
         """Return what is wrong: updates lost or doubled, messages gone or copied, nodes that ended or stand still."""
-        newest = sum(map(self._newest, range(self._walks)), np.zeros(len(self.places), dtype=np.int64))
+        spools = [_spool(place) for place in self.places.values()]
+        first = self.meetings * self._walks
+        present = range(first, first + self._walks)
+        newest = sum(map(self._newest, present), np.zeros(len(self.places)))
         under_way = 0
-        for place in self.places.values():
-            spool = _spool(place)
+        for place, spool in zip(self.places.values(), spools, strict=True):
             for row in spool.tables.messages():
                 taken = row.peer is not None and _spool(self.places[row.peer]).tables.has_taken(
                     place.name, row.key or b""
                 )
-                under_way += not taken
+                under_way += not taken and not _is_end(place, row)
+        # Walks that wait for a meeting are in no message.
+        ended = first + len({lane for spool in spools for lane in spool.tables.lanes("end", "final")} & set(present))
+        walks = sum(spool.tables.tally("started") for spool in spools) - ended
         found = list(self.failed)
         if newest.tolist() != self.committed():
             found.append(f"newest model {newest.tolist()}, nodes committed {self.committed()}")
-        if under_way != self._walks:
-            found.append(f"{under_way} messages on their way, and {self._walks} walks")
+        if under_way != walks or (walks != self._walks and not self._meet):
+            found.append(f"{under_way} messages on their way, and {walks} walks")
         return found
 
-    def _newest(self, lane: int) -> npt.NDArray[np.int64]:
-        """Return the newest model of a walk: how many updates of each node it has."""
-        newest = np.zeros(len(self.places), dtype=np.int64)
+    def _newest(self, lane: int) -> npt.NDArray[Any]:
+        """Return the newest model of a lane: how many updates of each node it has; at first those of the last mean."""
+        before = range(lane // self._walks * self._walks - self._walks, lane // self._walks * self._walks)
+        newest: npt.NDArray[Any] = np.zeros(len(self.places))
+        if before.start >= 0:
+            newest = sum(map(self._newest, before), newest) / self._walks
         for spool in map(_spool, self.places.values()):
             for kind in ("checkpoint", "final"):
                 model = spool.tables.model(kind, lane)
                 if model is not None:
-                    newest = max(newest, np.frombuffer(spool.read(model), np.int64)[: len(newest)], key=np.sum)
+                    numbers = np.float64 if self._meet else np.int64
+                    newest = max(newest, np.frombuffer(spool.read(model), numbers)[: len(newest)], key=np.sum)
         return newest
 
     def close(self) -> None:
@@ -241,6 +258,13 @@ class World:
 def _spool(place: _Place) -> Spool:
     assert place.node is not None
     return place.node.scheduler.custody.spool
+
+
+def _is_end(place: _Place, row: Row) -> bool:
+    """Return whether a message is no walk, but tells of an end."""
+    assert place.node is not None
+    opened = place.node.scheduler.custody.opener.open(_spool(place).read(row)) if row.peer is None else None
+    return row.end_lane is not None or (opened is not None and opened.header.final)
 
 
 def _found(place: _Place) -> SimulatedDisk:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -214,12 +216,12 @@ def test_the_same_coins_give_the_same_model(tmp_path: Path) -> None:
 def recorded_for_several(
     scheme: Scheme, played: Any, coins: Mapping[int, float] = MappingProxyType({})
 ) -> dict[int, list[float]]:
-    """Every draw each node makes, in order: coins by clock, members of the simulator's sets, and next hops."""
-    graph, clocks = scheme.graph, played["clock"].tolist()
-    (path,) = token_paths(graph, hops=clocks[-1], lanes=1, seed=SEED, walk=scheme.walk)
+    """Every draw each node makes for one walk, in order: coins by clock, members of the simulator's sets, next hops."""
+    graph, clocks, token = scheme.graph, played["clock"].tolist(), int(played["token"][0])
+    path = token_paths(graph, hops=clocks[-1], lanes=token + 1, seed=SEED, walk=scheme.walk)[token]
     sealed_at = [0, *clocks[:-1]]
     sets = draw_recipients(
-        graph, scheme.law.rows, 4, seed=SEED, lane=played["replica"], source=played["source"], clock=sealed_at
+        graph, scheme.law.rows, 4, seed=SEED, lane=played["token"], source=played["source"], clock=sealed_at
     )
     drawn = dict(zip(sealed_at, sets.tolist(), strict=True))
     draws: dict[int, list[float]] = {node: [] for node in range(graph.n_nodes)}
@@ -235,6 +237,91 @@ def recorded_for_several(
         draws[node].append(onward.index(path[hop + 1]))
     draws[int(path[-1])] += [coins[clocks[-1]]] if coins else []
     return draws
+
+
+class DrawsByWalk(RecordedDraws):
+    """Draws of one node for several walks, whose order in time is not given: each walk has its own."""
+
+    #: Which walk a message is of, by its digest, as whoever sealed it knows.
+    walks: ClassVar[dict[bytes, int]] = {}
+
+    def __init__(self, draws: Mapping[int, list[float]], node: Node) -> None:
+        self._by_walk = {walk: RecordedDraws(own) for walk, own in draws.items()}
+        self._now = threading.local()
+        destination: Any = node._destination
+        custody: Any = node.scheduler.custody
+        destination._draws = custody._draws = self
+        seal, draw_next = destination._seal, custody._draw_next
+
+        def seal_one(roster: Any, about: Any, body: bytes) -> bytes:
+            self._now.walk = about.walk_tag[0] % len(draws)
+            message: bytes = seal(roster, about, body)
+            self.walks[hashlib.sha256(message).digest()] = self._now.walk
+            return message
+
+        def draw_one(row: Any, **options: Any) -> str:
+            self._now.walk = self.walks[row.digest]
+            return str(draw_next(row, **options))
+
+        destination._seal, custody._draw_next = seal_one, draw_one
+
+    def _next(self) -> int | float:
+        return self._by_walk[self._now.walk]._next()
+
+
+@pytest.mark.parametrize("payload", ["fp32", "int8"])
+def test_walks_that_meet_give_the_same_models(tmp_path: Path, payload: str) -> None:
+    """Two walks that meet twice: the same hops, updates and models, though nobody but the ends' signers made a mean."""
+    updates, meet, walks = 101, 20, 2
+    scheme = choose_scheme(parse_graph_spec("rrg:12:3:seed=2"), "far:2", walk="non-backtracking", recipients=4)
+    graph, data = scheme.graph, load_data("digits", seed=SEED)
+    parts = make_partitions(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
+    # A node may train in both walks between two meetings: its updates must not depend on which was first.
+    spec = "softmax:learning_rate=0.2:batch_size=0:local_steps=2"
+    learner = make_learner(spec, n_features=data.n_features, n_classes=data.n_classes)
+    (played,) = scheme.iter_updates(updates=updates, seed=SEED, tokens=walks, replicas=1, burn_in=0)
+    trace = trace_of(graph, played, recipients=4).add_meetings(graph, meet)
+    assert [rows.stop for rows in trace.rounds()] == [40, 80, 101]
+    protection = Protection(decay=51)
+    options: dict[str, Any] = {"seed": SEED, "payload": payload, "mod": protection.mod()}
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, **options)
+    simulated = train(task, trace, evaluations=EVALUATIONS).models
+    said: dict[str, Any] = {"updates": updates, "walks": walks, "meet": meet, "recipients": 4, "payload": payload}
+    plan = ClusterPlan(
+        graph=graph,
+        law=scheme.law,
+        partitions=parts,
+        learner=learner,
+        n_classes=data.n_classes,
+        spec=settled_spec(learner=spec, walk="non-backtracking", seed=SEED, hop_s=0.005, **said),
+        figures=replace(FIGURES, decay=51, signatures=3),
+    )
+    configs = prepare_cluster(tmp_path, plan)
+    by_walk = [played[played["token"] == walk] for walk in range(walks)]
+    draws = [recorded_for_several(scheme, rows) for rows in by_walk]
+    starts = [int(rows["source"][0]) for rows in by_walk]
+
+    async def begin(nodes: list[Node]) -> None:
+        for index, node in enumerate(nodes):
+            DrawsByWalk({walk: draws[walk][index] for walk in range(walks)}, node)
+        for walk, start in enumerate(starts):
+            await nodes[start].scheduler.create(first=True, walks=[walk])
+
+    asyncio.run(_run(configs, {index: [] for index in range(graph.n_nodes)}, -1, begin=begin))
+
+    statuses = [node_status(load_config(path).state, with_models=True) for path in configs]
+    manifest = assemble_manifest(tmp_path)
+    for status in statuses:
+        assert (status.walks, len(status.ends)) == ((51, 50), 2)
+        for model, expected in zip(status.models, simulated, strict=True):
+            real = decode_params(manifest, model)
+            assert all(np.array_equal(real[name], expected[name]) for name in expected)
+    hops = sum(int(rows["clock"][-1]) for rows in by_walk)
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == hops
+    made = np.bincount(played["destination"], minlength=graph.n_nodes)
+    assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
+    assert sum(status.tallies.get("started", 0) for status in statuses) == 3 * walks
+    assert all(status.tallies.get(name, 0) == 0 for status in statuses for name in ("created", "merged", "retired"))
 
 
 class ReplayedDraws(RecordedDraws):
@@ -336,6 +423,8 @@ async def _run(
     draws: dict[int, list[Any]],
     start: int,
     make_draws: Callable[[list[Any]], RecordedDraws] = RecordedDraws,
+    *,
+    begin: Callable[[list[Node]], Awaitable[None]] | None = None,
 ) -> None:
     stop = asyncio.Event()
     nodes = []
@@ -344,6 +433,8 @@ async def _run(
         # By chance a neighbour may look slow on a busy machine: what is passed by then is another test's.
         setattr(nodes[-1].neighbours, "select_avoided", lambda _: frozenset())  # noqa: B010
     runs = [asyncio.create_task(node.run(stop)) for node in nodes]
+    if begin is not None:
+        await begin(nodes)
     end = time.monotonic() + 60
     while time.monotonic() < end:
         await asyncio.sleep(0.1)

@@ -110,11 +110,11 @@ def rounding(payload: str, *, seed: int, updates: int) -> np.random.Generator | 
     return task_generator(seed, _ROUND_TASK, updates) if check_payload(payload) == "int8" else None
 
 
-def as_received(payload: str, params: Mapping[str, Array], *, seed: int, updates: int) -> Mapping[str, Array]:
-    """Return a model as whoever gets it decodes it; ``updates`` are those it has had, with the last."""
+def as_received(payload: str, params: Mapping[str, Array], *, seed: int, updates: int | None) -> Mapping[str, Array]:
+    """Return a model as whoever gets it decodes it, rounded by its ``updates``, or to the nearest if None."""
     if payload == "fp32":
         return params
-    draws = rounding(payload, seed=seed, updates=updates)
+    draws = None if updates is None else rounding(payload, seed=seed, updates=updates)
     return {
         name: decoded(payload, encoded(payload, array, draws).data, array.shape, array.dtype)
         for name, array in params.items()

@@ -54,9 +54,6 @@ REMOVED: dict[str, dict[str, str]] = {
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
 }
 _CLOSED_FORM = "is a flag of veilwalk paper law"
-_NO_MEETINGS = (
-    "is for simulations: the walks of real nodes do not meet, for an average made by a node would name its maker"
-)
 #: Flags and verbs of version 0.2 that moved, and those that other verbs have, by verb or group.
 MOVED_FLAGS: dict[str, dict[str, str]] = {
     "train": {
@@ -71,8 +68,7 @@ MOVED_FLAGS: dict[str, dict[str, str]] = {
         "--objective": "is gone: laws are optimised for node entropy; more recipients and another walk cut hits more",
         **dict.fromkeys(("--engine", "--work"), "is gone: large networks are sampled here, in a minute or so"),
     },
-    "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew", "--meet": _NO_MEETINGS},
-    "up": {"--meet": _NO_MEETINGS},
+    "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},
     "cluster": {"logs": "is gone: tail -n 10 FOLDER/*/log.jsonl prints the last events of the nodes"},
     "roster": {"rotate": "is gone: roster renew CARD... brings keys of further periods, which begin by the clock"},
     "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove and renew change a roster"),

@@ -433,8 +433,8 @@ class _Loop:
         # Updates in the checkpoint, if there is one, and when it may be written again.
         self._saved, self._next_save = -1, -math.inf
 
-    def _encode(self, params: Params, updates: int) -> Params:
-        """Return a model of that many updates as a receiver decodes it."""
+    def _encode(self, params: Params, updates: int | None) -> Params:
+        """Return a model of that many updates as a receiver decodes it; None is of a mean."""
         return as_received(self._task.payload, params, seed=self._task.seed, updates=updates)
 
     def run(
@@ -511,7 +511,7 @@ class _Loop:
             if trace.mixing is not None and state.done % self._round == 0:
                 models[:] = mix_params(models, trace.mixing(state.done // self._round - 1))
             elif state.done in self._meetings:
-                models[:] = [average_params(models)] * len(models)
+                models[:] = [self._encode(average_params(models), None)] * len(models)
 
     def _failure(self, what: str) -> TrainingError:
         poisoned = self._task.poison is not None and self._task.acceptance is None

@@ -166,7 +166,7 @@ class EndSpec(Stopping):
     )
     meet: int = option(
         0,
-        "Average all walks after so many updates of each; 0: never. In simulations only, so far.",
+        "Average all walks after so many updates of each; 0: never.",
         "R",
         rare=True,
         least=0,
@@ -339,7 +339,7 @@ class View:
 
 _OF_NODES = frozenset(["suite", "allow_sandwich", "hop_s", "away_s", "alarm_hops"])
 _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
-    *("choice", "meet", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
+    *("choice", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
 }
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
 TRAIN: View = View(defaults=RunSpec(), left_out=_OF_NODES)

@@ -155,11 +155,11 @@ def test_a_law_file_is_named_again(network: Path, run: Cli) -> None:
     ("words", "said"),
     [
         ("node manifest --spare 1", "--spare is gone"),
-        ("node manifest --meet 20", "--meet is for simulations"),
-        ("cluster up --meet 20", "--meet is for simulations"),
+        ("cluster up --walks 2 --meet 10 --updates 120", "--meet = 10: must be at least 20"),
+        ("cluster up --walks 2 --meet 20 --target-accuracy 0.9", "--meet = 20: must be left out where a target ends"),
     ],
 )
-def test_a_flag_that_is_gone_or_elsewhere_says_so(run: Cli, words: str, said: str) -> None:
-    """Nodes keep no spare copies, and their walks do not meet."""
+def test_what_nodes_do_not_do_is_refused_in_one_line(run: Cli, words: str, said: str) -> None:
+    """They keep no spare copies, and their walks meet when enough members have trained to sign the ends."""
     code, out, err = run(words.split())
     assert (code, out, err.count("\n"), said in err) == (2, "", 1, True)

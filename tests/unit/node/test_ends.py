@@ -141,7 +141,17 @@ def test_a_clock_that_is_wrong_costs_no_update(network: Make, hours: float, monk
 
 @pytest.mark.parametrize(
     ("members", "updates", "needed"),
-    [(10, 2000, 3), (300, 2000, 31), (20, 400, 3), (3, 100, 2), (2, 100, 2), (10, 1, 1), (10, 2, 2), (10, 8, 2)],
+    [
+        (10, 2000, 3),
+        (300, 2000, 31),
+        (20, 400, 3),
+        (3, 100, 2),
+        (2, 100, 2),
+        (10, 1, 1),
+        (10, 2, 2),
+        (10, 8, 2),
+        (3000, 3000, 301),
+    ],
 )
 def test_how_many_signatures_end_a_run(members: int, updates: int, needed: int) -> None:
     assert signatures_needed(members, updates) == needed

@@ -43,14 +43,16 @@ def model(net: Any, name: str, kind: str, lane: int) -> Any:
         return None if found is None else (found.iteration, np.frombuffer(register.inline(found)).tolist())
 
 
-def final_of(net: Any, lane: int, by: str, counts: list[float], *, signed_for: int | None = None) -> bytes:
+def final_of(
+    net: Any, lane: int, by: str, counts: list[float], *, signed_for: int | None = None, iteration: int = 400
+) -> bytes:
     """The end of a lane that members sign, perhaps as one of another lane, sealed for n1."""
     body, run = np.array(counts).tobytes(), net.parts["n1"].membership.manifest.run_id
     for name in by.split():
         of = lane if signed_for is None else signed_for
-        body += sign_end(net.keys[name], run, end_of(np.array(counts).tobytes(), 400, lane=of))
+        body += sign_end(net.keys[name], run, end_of(np.array(counts).tobytes(), iteration, lane=of))
     signed, tag = np.frombuffer(body).tolist(), bytes([lane]) + bytes(7)
-    return message_for(net, "n1", counts=signed, iteration=400, final=True, walk_tag=tag)
+    return message_for(net, "n1", counts=signed, iteration=iteration, final=True, walk_tag=tag)
 
 
 def test_walks_are_a_few() -> None:

@@ -70,7 +70,7 @@ def test_the_text_is_the_one_the_page_describes() -> None:
         '"n_classes":10,"n_features":64,"network":"AAECAwQFBgcICQoLDA0ODw==","norm_bound":100.0,"prev_digest":null,'
         '"run_id":"AAECAwQFBgcICQoLDA0ODw==","spec":{"accept":"none","alarm_hops":10000000.0,"allow_sandwich":false,'
         '"away":60.0,"clip":0.0,"decay":"auto","delta":1e-05,"dwell":0.0,"epsilon":0.0,"evaluations":40,"hop":0.05,"law":null,'
-        '"learner":"softmax:rate=0.1","local_steps":null,"most_updates":0,"noise":0.0,"payload":"fp32",'
+        '"learner":"softmax:rate=0.1","local_steps":null,"meet":0,"most_updates":0,"noise":0.0,"payload":"fp32",'
         '"protect":"node","recipients":1,"seed":7,"target_accuracy":null,"updates":400,"walk":"simple","walks":1},'
         '"suite":2,"test_digest":"","version":1}\n'
     )

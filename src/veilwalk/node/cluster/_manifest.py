@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -22,6 +23,7 @@ from veilwalk.node.members import (
     Manifest,
     Roster,
     RunFigures,
+    RunRules,
     array_specs,
     load_root_key,
     load_root_public_key,
@@ -54,6 +56,8 @@ SMALL_CROWD = 16
 # Of larger networks the candidates of every member are not counted: they are many.
 _COUNTED = 1000
 _NORM_BOUND = 1e6
+# Walks meet no more often: the ends of a meeting cost about what so many updates do.
+_LEAST_MEET = 20
 
 
 def make_manifest(
@@ -155,11 +159,25 @@ def settle_run(
         hops_per_update=float(scheme.price.hops),
         visits_per_link=visits_per_link(scheme.graph, recipients=scheme.recipients, walk=scheme.walk),
         train_probability=scheme.train_probability,
-        signatures=signatures_needed(scheme.graph.n_nodes, spec.end.updates // spec.end.walks),
+        signatures=count_signatures(scheme.graph.n_nodes, spec),
         **{name: getattr(protection, name) for name in protection.list_figures()},
     )
     settled = {"law": law or None, "walk": scheme.walk.kind, "recipients": scheme.recipients, "dwell_s": dwell_s}
-    return spec.change(**settled), figures
+    spec = spec.change(**settled)
+    # What no node could run is refused before anything is written.
+    RunRules.from_spec(spec, figures)
+    return spec, figures
+
+
+def count_signatures(members: int, spec: RunSpec) -> int:
+    """Return how many members must sign every end of a walk; refuse walks that meet before as many have trained."""
+    end, share = spec.end, spec.end.updates // spec.end.walks
+    enough = signatures_needed(members, share)
+    least = next(count for count in itertools.count(_LEAST_MEET) if signatures_needed(members, count) >= enough)
+    if 0 < end.meet < min(least, share):
+        need = f"at least {least} among {members} real nodes: {enough} that trained the model sign the end of each walk"
+        raise InvalidParameterError("meet", end.meet, need)
+    return enough
 
 
 def draft_manifest(

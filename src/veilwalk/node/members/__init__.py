@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         rotate_node_keys,
     )
     from veilwalk.node.members._manifest import (
+        MAX_LANES,
         SIGNATURE_BYTES,
         ArraySpec,
         LawRule,

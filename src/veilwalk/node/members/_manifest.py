@@ -34,8 +34,8 @@ DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 NODE_WALKS = ("simple", "non-backtracking")
 
 MAX_UPDATES = 2**32 - 2
-#: A walk is one of so many at most.
-MAX_WALKS = 64
+#: A walk is one of so many at most, and from meeting to meeting they have so many lanes: one byte says which.
+MAX_WALKS, MAX_LANES = 64, 256
 #: Of a member under the end of a walk: the SHA-256 of its TLS key, and an Ed25519 signature.
 SIGNATURE_BYTES = 32 + 64
 _TAG_BYTES = 8
@@ -46,7 +46,7 @@ _PATIENCE = 4
 _LAW = re.compile(r"far:([1-9][0-9]{0,3})()|uniform-node:([1-9][0-9]{0,3}):([1-9][0-9]{0,3})", re.ASCII)
 
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
-FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed", "walks", "bucket_bytes")
+FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed", "walks", "meet", "bucket_bytes")
 _MAX_ARRAYS = 10_000
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 2**31
@@ -121,8 +121,9 @@ class RunRules(RunFigures):
         hop_s: Seconds a hop takes, by which nodes count hops they do not see.
         dwell_s: Seconds a message stays at every node, trained or not; 0 sends it on at once, and then a neighbour
             that keeps time can tell who trained.
-        walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
-            walk carries is its lane, from 0.
+        walks: So many models walk at once, each with its share of the updates; the run's is their mean.
+        meet: All walks are averaged after so many updates of each; 0: never. What one of them does between two meetings
+            is its lane: those of the first round are numbered from 0, then those of the second, and so on.
         max_loss_ratio, max_step: Tests of received models (:class:`veilwalk.learning.Acceptance`).
     """
 
@@ -133,6 +134,7 @@ class RunRules(RunFigures):
     hop_s: float = 0.05
     dwell_s: float = 0.0
     walks: int = 1
+    meet: int = 0
     max_loss_ratio: float = 0.0
     max_step: float = 0.0
 
@@ -143,6 +145,14 @@ class RunRules(RunFigures):
             raise InvalidParameterError("updates", self.updates, f"at most {MAX_UPDATES}")
         if self.walks > min(MAX_WALKS, self.updates):
             raise InvalidParameterError("walks", self.walks, f"at most {MAX_WALKS}, and no more than updates")
+        if self.meet and self.target:
+            raise InvalidParameterError("meet", self.meet, "left out where a target ends the walks: each ends alone")
+        if len(self.lanes) > MAX_LANES:
+            least = -(-self.updates // (MAX_LANES // self.walks * self.walks))
+            raise InvalidParameterError("meet", self.meet, f"at least {least}: {MAX_LANES} times a walk ends, no more")
+        if self.updates // self.walks <= self.begin(self.lanes[-1]):
+            need = f"a multiple of walks ({self.walks}), for some walks would have nothing left to do after they met"
+            raise InvalidParameterError("updates", self.updates, need)
         validate.finite(hop_s=self.hop_s, dwell_s=self.dwell_s)
         validate.more_than(0, hop_s=self.hop_s)
         validate.at_least(0, dwell_s=self.dwell_s)
@@ -158,6 +168,7 @@ class RunRules(RunFigures):
             walk=Walk(str(spec.scheme.walk)),
             updates=end.updates,
             walks=end.walks,
+            meet=end.meet,
             target=end.target_accuracy or 0.0,
             evaluations=end.evaluations,
             hop_s=timing.hop_s,
@@ -179,17 +190,31 @@ class RunRules(RunFigures):
 
     @property
     def lanes(self) -> range:
-        """The numbers of the run's walks."""
-        return range(self.walks)
+        """The numbers of the run's lanes."""
+        return range(self.walks * self.rounds)
+
+    @property
+    def rounds(self) -> int:
+        """How often all walks end: at each meeting, and with the run."""
+        return -(-self.updates // (self.walks * self.meet)) if self.meet else 1
+
+    def walk_of(self, lane: int) -> int:
+        """Return which walk a lane is of."""
+        return lane % self.walks
+
+    def begin(self, lane: int) -> int:
+        """Return how many updates a model has had when that lane begins."""
+        return lane // self.walks * self.meet
 
     def share(self, lane: int) -> int:
-        """Return how many of the updates are that lane's; what does not divide goes to the first ones."""
-        return self.updates // self.walks + (lane < self.updates % self.walks)
+        """Return with how many updates that lane ends; what does not divide among walks goes to the first ones."""
+        share = self.updates // self.walks + (self.walk_of(lane) < self.updates % self.walks)
+        return min(share, self.begin(lane) + self.meet) if self.meet else share
 
     @property
     def seconds(self) -> float:
         """How long the run takes by design: the hops of its longest walk, each of which dwells."""
-        return self.share(0) * self.hops_per_update * self.dwell_s
+        return -(-self.updates // self.walks) * self.hops_per_update * self.dwell_s
 
     @property
     def life_s(self) -> float:
@@ -223,7 +248,7 @@ class RunRules(RunFigures):
             # Before the last update only a target ends a run.
             least = 1 if self.target else self.share(lane)
             return least <= header.iteration <= self.share(lane)
-        return header.iteration < self.share(lane)
+        return self.begin(lane) <= header.iteration < self.share(lane)
 
 
 def final_tag(lane: int) -> bytes:

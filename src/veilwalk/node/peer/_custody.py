@@ -237,12 +237,14 @@ class Custody:
             self._opening[row.id] = opened.header.update_id
         return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, crowded_out=crowded_out)
 
-    def create(self, message: Bytes, count: str) -> Row:
-        """Put a walk made here under way."""
+    def create(self, message: Bytes, count: str, *, lane: int = 0, came_from: str = "") -> Row:
+        """Put a walk made here under way; in a lane after a meeting as it would have gone on, and no second time."""
         with self.spool.transaction() as register:
             register.count(count)
             next_place(None, Event.CREATE)
-            return register.add_message(self.spool.store(message), came_from=None)
+            if lane:
+                register.set_start(lane, b"")
+            return register.add_message(self.spool.store(message), came_from=came_from or None)
 
     def recover(self) -> list[tuple[Row, bool]]:
         """Return every message in custody, and whether it opens here; damaged ones are thrown away."""
@@ -346,6 +348,9 @@ class Custody:
             if outcome.header is not None:
                 self._note_update(register, outcome, outcome.header)
             self._note_end(register, outcome)
+            if outcome.end is not None and outcome.model is not None and register.rounds_of_run > 1:
+                # From the next meeting the walk goes on here, and as it would have gone on now: not straight back.
+                register.set_start(outcome.lane, outcome.end.digest + (row.came_from or "").encode())
             if outcome.message is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
                 successor = register.add_message(self.spool.store(outcome.message), came_from=row.came_from)
@@ -367,7 +372,7 @@ class Custody:
             state = self.spool.store(outcome.learner_state, plain=True)
             register.set_model("state", state, tag=b"", iteration=0)
         if outcome.step is not None:
-            register.set_mark(of_lane(STEP, outcome.lane), repr(outcome.step).encode())
+            register.set_mark(of_lane(STEP, outcome.lane % register.walks_of_run), repr(outcome.step).encode())
 
     # Ends.
 
@@ -414,13 +419,18 @@ class Custody:
         register.count("ends" if register.model("final", lane) is None else "ends_changed")
         register.drop_model("final", lane)
         register.execute("UPDATE model SET kind = 'final' WHERE kind = 'end' AND lane = ?", lane)
+        register.forget_rounds()
 
     def _announce(self, register: Register, farewells: Mapping[str, Bytes], lane: int, *, again: bool) -> None:
+        walks = register.walks_of_run
         for peer, message in farewells.items():
-            announced = [row for row in register.messages(peer=peer) if row.end_lane == lane]
+            waiting = [row for row in register.messages(peer=peer) if row.end_lane is not None]
+            announced = [row for row in waiting if row.end_lane == lane]
             if announced and not again:
                 continue
-            for row in announced:
+            # A neighbour that was away needs the ends of the last two rounds, and none before.
+            outdated = [row for row in waiting if (row.end_lane or 0) // walks < lane // walks - 1]
+            for row in (*announced, *outdated):
                 if not row.given:
                     self._move(row, Event.DROP)
                     register.drop(row)

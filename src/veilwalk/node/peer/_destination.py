@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import CryptoError
-from veilwalk.node.members import final_tag
+from veilwalk.node.members import decode_params, encode_params, final_tag
 from veilwalk.node.peer._ends import (
     CountLimits,
     OwnModel,
@@ -56,6 +56,7 @@ class Arrival:
     own_tag: bytes
     final: SignedEnd | None
     end: SignedEnd | None
+    round: int
     undone: tuple[bytes, ...]
     state: bytes
     step: int
@@ -87,6 +88,8 @@ class Destination:
         lane = self._rules.lane_of(opened.header.walk_tag)
         with spool.transaction(durable=False) as register:
             stored = register.model("checkpoint", lane)
+            # Of a lane that ended long ago, or never here, the walk's newest end is what others have to know.
+            newest = max(lane, (register.round - 1) * self._rules.walks + self._rules.walk_of(lane))
             return Arrival(
                 row=row,
                 opened=opened,
@@ -94,10 +97,11 @@ class Destination:
                 message=spool.read(row),
                 # Walks of other lanes carry other models: neither is ahead of the other, nor behind it.
                 walks={tag: walk for tag, walk in register.walks().items() if self._rules.walks == 1 or tag[0] == lane},
-                own=self._own_model(spool, register, stored, lane),
+                own=self._own_model(spool, register, lane),
                 own_tag=b"" if stored is None else stored.tag,
-                final=self._read_end(spool, register, lane, "final"),
+                final=self._read_end(spool, register, newest, "final"),
                 end=self._read_end(spool, register, lane, "end"),
+                round=register.round,
                 undone=register.undone_ends(lane),
                 state=read_model(spool, register, register.model("state")) or b"",
                 # Where a disk was lost nobody knows how many, so that all of them count as made.
@@ -107,22 +111,25 @@ class Destination:
     def read_end(self, spool: Spool, lane: int) -> tuple[SignedEnd | None, OwnModel]:
         """Return the end of a lane that is being signed, if there is one, and this node's own model."""
         with spool.transaction(durable=False) as register:
-            own = self._own_model(spool, register, register.model("checkpoint", lane), lane)
-            return self._read_end(spool, register, lane, "end"), own
+            return self._read_end(spool, register, lane, "end"), self._own_model(spool, register, lane)
 
     def new_walk(self, spool: Spool, roster: Roster, lane: int, *, first: bool) -> bytes | None:
-        """Return a message that starts a walk from this node's last model of a lane, or from the run's first.
+        """Return a message that starts a walk from this node's last model of a lane, or from that it begins with.
 
         None if there is nothing to start: the lane is finished, or its first walk was made here before.
         """
+        if lane not in self._rules.lanes:
+            return None
         with spool.transaction(durable=False) as register:
-            stored = register.model("checkpoint", lane)
             # The first walks are made in the order of their lanes.
-            if register.model("final", lane) is not None or (first and register.tally("started") > lane):
+            was_started = lane >= self._rules.walks or register.tally("started") > lane
+            if register.model("final", lane) is not None or (first and was_started):
                 return None
-            body = read_model(spool, register, stored)
-        # Nobody takes one that is done, as it may be under a manifest that asks for fewer updates.
-        iteration = 0 if stored is None or body is None else min(stored.iteration, self._rules.share(lane) - 1)
+            own = self._own_model(spool, register, lane)
+        own = self._average(own, lane)
+        body, iteration = own.model, 0 if own.model is None else own.iteration
+        if iteration < self._rules.begin(lane):
+            return None
         tag = self._rules.new_tag(lane)
         about = Header(update_id=b"", walk_tag=tag, iteration=iteration, body_length=0, made_at=iteration)
         return self._seal(roster, about, self.trainer.first() if body is None else body)
@@ -132,22 +139,42 @@ class Destination:
         messages: dict[int, bytes] = {}
         # To seal takes long, and a neighbour may come with a new disk as often as it likes.
         waiting = {row.end_lane for row in spool.tables.messages(peer=peer)}
-        for lane in set(self._rules.lanes) - waiting:
+        oldest = (spool.tables.round - 1) * self._rules.walks
+        for lane in set(spool.tables.lanes("final")) - waiting:
             with spool.transaction(durable=False) as register:
-                final = self._read_end(spool, register, lane, "final")
+                final = self._read_end(spool, register, lane, "final") if lane >= oldest else None
             message = self._tell(final, roster, peer).get(peer)
             if message is not None:
                 messages[lane] = message
         return messages
 
-    def _own_model(self, spool: Spool, register: Register, stored: StoredModel | None, lane: int) -> OwnModel:
-        step = register.mark(of_lane(STEP, lane))
+    def _own_model(self, spool: Spool, register: Register, lane: int) -> OwnModel:
+        """Return this node's own model of a lane; or of an earlier one, and the ends that this one begins with."""
+        walks, begin = self._rules.walks, self._rules.begin(lane)
+        step = register.mark(of_lane(STEP, self._rules.walk_of(lane)))
+        lanes = range(lane, -1, -walks)
+        stored = next(filter(None, (register.model("checkpoint", number) for number in lanes)), None)
+        model = read_model(spool, register, stored)
+        # However many updates it has had, it counts for less than all: a later manifest may ask for fewer.
+        iteration = 0 if stored is None else min(stored.iteration, self._rules.share(lane) - 1)
+        first = lane // walks * walks if begin and iteration <= begin else 0
+        finals = [register.model("final", number) for number in range(max(first - walks, 0), first)]
+        ends = [read_model(spool, register, final) for final in finals]
         return OwnModel(
-            model=read_model(spool, register, stored),
-            # However many updates it has had, it counts for less than all: a later manifest may ask for fewer.
-            iteration=0 if stored is None else min(stored.iteration, self._rules.share(lane) - 1),
+            model=model,
+            iteration=iteration,
             step=0.0 if step is None else float(step),
+            ends=tuple(filter(None, ends)) if all(ends) else (),
         )
+
+    def _average(self, own: OwnModel, lane: int) -> OwnModel:
+        """Return what this node would go on with in a lane: where its model is no newer, the mean of the last ends."""
+        if not own.ends:
+            return own
+        from veilwalk.learning import average_params
+
+        mean = average_params([decode_params(self._manifest, end) for end in own.ends])
+        return replace(own, model=encode_params(self._manifest, mean), iteration=self._rules.begin(lane))
 
     def _read_end(self, spool: Spool, register: Register, lane: int, kind: str) -> SignedEnd | None:
         stored = register.model(kind, lane)
@@ -172,14 +199,18 @@ class Destination:
             return UpdateOutcome(counts=("set_aside",))
         if header.final:
             return self._weigh_end(arrival, roster)
+        arrival = replace(arrival, own=self._average(arrival.own, arrival.lane))
         return self._end_walk(arrival, roster) or self._go_on(arrival, roster)
 
     def _go_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return how a walk goes on: by an update of its model, of this node's own, or as it came."""
-        lane = arrival.lane
-        if self.limits.is_possible(arrival.opened.header.iteration, arrival.own.iteration, lane):
+        count, own, walk = arrival.opened.header.iteration, arrival.own, self._rules.walk_of(arrival.lane)
+        if own.ends and count == self._rules.begin(arrival.lane):
+            # Nobody makes an average of its own: it is that of the ends, whatever came.
+            return self._train(arrival, roster, own.model)
+        if self.limits.is_possible(count, own.iteration, walk):
             return self._train(arrival, roster, arrival.body)
-        if self.limits.has_turn(lane):
+        if self.limits.has_turn(walk):
             # This node knows better: the model is a liar's, and its own goes on.
             return self._train(arrival, roster, None)
         return self._pass_on(arrival, roster)
@@ -194,7 +225,7 @@ class Destination:
                 counts=("retired",),
                 lost=lost,
                 farewells=self._tell(final, roster, arrival.row.came_from),
-                lane=arrival.lane,
+                lane=final.lane,
             )
         end, own = arrival.end, arrival.own
         if end is not None and end.model == own.model and own.iteration > header.iteration:
@@ -222,7 +253,7 @@ class Destination:
         )
 
     def _train(self, arrival: Arrival, roster: Roster, body: bytes | None) -> UpdateOutcome:
-        header, own = arrival.opened.header, arrival.own
+        header, own, begin = arrival.opened.header, arrival.own, self._rules.begin(arrival.lane)
         hit("train.opened")
         # Where another walk brought a better model here before, this one goes on with it.
         merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
@@ -240,15 +271,18 @@ class Destination:
             )
         )
         hit("train.updated")
+        if outcome.own and own.model is None and begin:
+            # The run's first model has no place after a meeting.
+            return self._pass_on(arrival, roster)
         if outcome.own and not merges:
             # The walk that brought it ends here, and one of this node's own model begins: no older than it is, so that
             # whoever holds a newer one goes on with that.
-            iteration = 0 if own.model is None else own.iteration
+            iteration = max(begin, 0 if own.model is None else own.iteration)
             header = replace(header, walk_tag=self._rules.new_tag(arrival.lane), iteration=iteration, made_at=iteration)
         made_at = iteration if merges else header.made_at
         # Without an update there is nothing to count: the model goes on as it came.
         iteration += outcome.state is not None
-        self.limits.on_turn(iteration, own.iteration, arrival.lane)
+        self.limits.on_turn(iteration, own.iteration, self._rules.walk_of(arrival.lane))
         about = replace(header, iteration=iteration, made_at=made_at)
         done = iteration >= self._rules.share(arrival.lane) or outcome.reached
         end: SignedEnd | None = None
@@ -293,11 +327,11 @@ class Destination:
             return UpdateOutcome(
                 counts=("duplicates",),
                 farewells=self._tell(final, roster, arrival.row.came_from) if behind else {},
-                lane=lane,
+                lane=final.lane,
             )
         if not end.is_final:
             approval = self._approves(end, arrival.own)
-            if approval is False:
+            if approval is False or lane >= (arrival.round + 2) * self._rules.walks:
                 return UpdateOutcome(counts=("unbelieved",))
             if noted is not None:
                 before = self.sign(noted, roster)
@@ -323,11 +357,14 @@ class Destination:
             return True
         if end.iteration < self._rules.share(end.lane):
             return False
+        own = self._average(own, end.lane)
         if own.model is None:
             return None
-        return self.limits.is_possible(end.iteration, own.iteration, end.lane) and is_near(
-            self._manifest, own, end.model, end.iteration
-        )
+        if not self.limits.is_possible(end.iteration, own.iteration, self._rules.walk_of(end.lane)):
+            return False
+        # How far a walk goes from the last mean does not know who made no step of it.
+        is_unknown = own.ends and not own.step
+        return is_near(self._manifest, own, end.model, end.iteration) or (None if is_unknown else False)
 
     def sign(self, end: SignedEnd, roster: Roster, own: OwnModel | None = None) -> SignedEnd:
         """Return the end of a lane with the signatures that count; this node signs if its ``own`` model approves.

@@ -47,7 +47,10 @@ def signatures_needed(members: int, updates: int) -> int:
     """
     most = max(3, members // 10 + 1)
     trained = min(updates, 2)
-    while trained < min(most, updates) and math.comb(members, trained) * (trained / members) ** updates < _TOO_FEW:
+    # By logarithms: the numbers of a large network are too large.
+    while trained < min(most, updates, members) and (
+        math.log(math.comb(members, trained)) + updates * math.log(trained / members) < math.log(_TOO_FEW)
+    ):
         trained += 1
     return max(1, min(most, trained, members if members < 3 else members - 1))
 
@@ -98,17 +101,19 @@ class CountLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnModel:
-    """A node's newest model of a lane.
+    """A node's newest model of a walk.
 
     Attributes:
         model: The model, encoded; None where it has none.
         iteration: Updates that one has had.
-        step: How far this node's last update moved the model.
+        step: How far this node's last update moved the model; 0 where it made none.
+        ends: Those of all walks at the last meeting, where this node has made no update since.
     """
 
     model: bytes | None
     iteration: int
     step: float
+    ends: tuple[bytes, ...] = ()
 
 
 def is_near(manifest: Manifest, own: OwnModel, model: bytes, iteration: int) -> bool:

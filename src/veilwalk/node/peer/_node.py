@@ -45,7 +45,7 @@ class Node(Incidents):
         self._limits = parts.limits.within(parts.rules.late_s)
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
         quota = self._limits.messages_of_one(self.manifest.message_bytes, rules.walks)
-        spool.note_walks(rules.walks)
+        spool.note_walks(rules.walks, rules.rounds)
         #: Notices that walks are lost.
         self.watches = Watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
@@ -67,7 +67,9 @@ class Node(Incidents):
             visits=Visits(self._allowed_visits(self.roster), pause_s=step_s, life_s=rules.life_s),
         )
         self._destination = Destination(parts, hop_s=lambda: rules.dwell_s or self.watches.pace.least_hop_s)
-        self.scheduler = Scheduler(self, custody, self._destination, dwell_s=rules.dwell_s, step_s=step_s)
+        self.scheduler = Scheduler(
+            self, custody, self._destination, dwell_s=rules.dwell_s, step_s=step_s, meets=rules.rounds > 1
+        )
         self._in_links = InLinks(host=self, scheduler=self.scheduler, limits=self._limits)
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

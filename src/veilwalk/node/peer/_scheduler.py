@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.link import Offer, answer_spread
+from veilwalk.node.members import MAX_LANES
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._trainer import OUT_OF_TIME
@@ -45,13 +46,13 @@ class Scheduler:
     """
 
     def __init__(
-        self, node: Node, custody: Custody, destination: Destination, *, dwell_s: float, step_s: float
+        self, node: Node, custody: Custody, destination: Destination, *, dwell_s: float, step_s: float, meets: bool
     ) -> None:
         self.custody = custody
         self._destination = destination
         self._node = node
         self._watches, self.neighbours = node.watches, node.neighbours
-        self._dwell_s = dwell_s
+        self._dwell_s, self._meets = dwell_s, meets
         self._announcing_s, self._signing_s = _ANNOUNCING_STEPS * step_s, _SIGNING_STEPS * step_s
         # Custody belongs to this thread, so it needs no locks.
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="storage")
@@ -68,12 +69,14 @@ class Scheduler:
         self._announced: dict[int, tuple[bytes, bytes]] = {}
         # When it is signed here.
         self._signs_at: dict[int, float] = {}
+        # When it begins here, where it does.
+        self._starts_at: dict[int, float] = {}
 
     async def recover(self) -> None:
         """Go on with everything that was in custody when the node stopped."""
         for row, for_us in await self.store(self.custody.recover):
             self._settle(row, for_us=for_us)
-        for lane in self._watches.lanes:
+        for lane in self.custody.spool.tables.lanes("end"):
             self._announce_later(lane)
 
     async def store(self, work: Callable[..., T], *values: object) -> T:
@@ -140,9 +143,11 @@ class Scheduler:
         for row in await self.store(self.custody.part_from, peer):
             self._settle(row, for_us=False)
 
-    async def create(self, *, first: bool, lanes: Sequence[int] | None = None) -> None:
-        """Make walks, in all lanes or in some: the run's first, or such as take the place of those that seem lost."""
-        for lane in self._watches.lanes if lanes is None else lanes:
+    async def create(self, *, first: bool, walks: Sequence[int] | None = None) -> None:
+        """Make all walks or some: the run's first, or such as take the place of those that seem lost."""
+        present = await self.store(lambda: self.custody.spool.tables.round)
+        for walk in self._watches.lanes if walks is None else walks:
+            lane = present * len(self._watches.lanes) + walk
             # Where the run has ended and nobody heard of it, this is the time to say so again.
             self._announce_later(lane, again=True)
             make = partial(self._destination.new_walk, self.custody.spool, self._node.roster, lane, first=first)
@@ -154,14 +159,30 @@ class Scheduler:
         self._watches.on_arrival()
         self.neighbours.on_silence_over()
 
+    async def start_after_meeting(self) -> None:
+        """Let walks go on whose last update before a meeting this node made, now that all ends are here."""
+        starts = await self.store(self.custody.spool.tables.lanes_to_start)
+        now = asyncio.get_running_loop().time()
+        for lane, came_from in starts.items():
+            # At a random moment: the first message after a meeting would name who made the last update before.
+            if now < self._starts_at.setdefault(lane, now + _dice.random() * self._signing_s):
+                continue
+            make = partial(self._destination.new_walk, self.custody.spool, self._node.roster, lane, first=False)
+            message = await self.store(make)
+            if message is not None:
+                start = partial(self.custody.create, message, "started", lane=lane, came_from=came_from)
+                self._settle(await self.store(start), for_us=False)
+
     async def create_if_late(self) -> None:
-        """Make walks if no message has come by, or none of a lane could be opened, for too long."""
+        """Make walks if no message has come by, or none of one could be opened, for too long; and start what waited."""
+        if self._meets:
+            await self.start_after_meeting()
         if self._watches.is_quiet and await self.store(self.custody.has_a_walk, self._watches.late_s / 2):
             # One is here: whatever it waits for, it is not lost.
             self._watches.on_arrival()
         lost = self._watches.lost
         if lost:
-            await self.create(first=False, lanes=lost)
+            await self.create(first=False, walks=lost)
 
     async def train(self) -> None:
         """Work on messages that open here, one after the other, until cancelled."""
@@ -321,7 +342,7 @@ class Scheduler:
             self._node.end_taken(lane, end.digest)
         elif announced is None or announced[0] != end.digest:
             self._signs_at[lane] = now + _dice.random() * self._signing_s
-            number = -1 - lane - len(self._watches.lanes)
+            number = -1 - lane - MAX_LANES
             self._call_at(self._signs_at[lane], number, partial(self._announce_later, lane))
 
     async def _sign_end(self, lane: int, announced: tuple[bytes, bytes] | None, *, is_time: bool) -> SignedEnd | None:

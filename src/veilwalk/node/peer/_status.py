@@ -77,15 +77,16 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
         database = open_read_only(state)
         try:
             register = Register(database)
-            lanes = range(register.walks_of_run)
-            newest = [register.model("final", lane) or register.model("checkpoint", lane) for lane in lanes]
+            runs, last = register.walks_of_run, (register.rounds_of_run - 1) * register.walks_of_run
+            newest = [register.newest(walk) for walk in range(runs)]
+            ends = [model for model in newest if model is not None and model.kind == "final" and model.lane >= last]
             walks = tuple(0 if model is None else model.iteration for model in newest)
             return NodeStatus(
                 finished=register.is_finished(),
                 iteration=sum(walks),
                 walks=walks,
-                ends=tuple(model.digest.hex() for model in newest if model is not None and model.kind == "final"),
-                undone=tuple(digest.hex() for lane in lanes for digest in register.undone_ends(lane)),
+                ends=tuple(model.digest.hex() for model in ends),
+                undone=tuple(digest.hex() for lane in range(last + runs) for digest in register.undone_ends(lane)),
                 updates=0 if manifest is None else manifest.rules.updates,
                 neighbours=read_neighbours(state),
                 in_custody=len(register.messages()),
@@ -115,7 +116,8 @@ def unfinish_node(state: Path) -> bool:
     spool = Spool(FolderDisk(state))
     try:
         with spool.transaction() as register:
-            lanes = range(register.walks_of_run)
+            oldest = (register.round - 1) * register.walks_of_run
+            lanes = [lane for lane in register.lanes("final") if lane >= oldest]
             finals = {lane: final for lane in lanes if (final := register.model("final", lane)) is not None}
             if not finals:
                 return False

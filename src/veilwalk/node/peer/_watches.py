@@ -159,7 +159,7 @@ class Watches:
         self.pace = Pace(step_s, clock=clock)
         #: How long nothing may come by.
         self.late_s = late_s
-        #: The numbers of all lanes.
+        #: The numbers of all walks: one has its lanes after one another.
         self.lanes = tuple(range(walks))
         watch = partial(AgeWatch, pace=self.pace, draws=draws, clock=clock)
         # A walk comes by once in as many hops as there are members.
@@ -173,7 +173,7 @@ class Watches:
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """The lanes that seem lost."""
+        """The walks that seem lost."""
         return self.lanes if self.is_quiet else tuple(lane for lane in self.lanes if self._hunger[lane].is_late)
 
     def on_arrival(self) -> None:
@@ -182,7 +182,7 @@ class Watches:
 
     def on_opening(self, lane: int) -> None:
         """Note that a message of a lane opened here, or that a walk of it was made here."""
-        self._hunger[lane].reset()
+        self._hunger[lane % len(self.lanes)].reset()
 
     def exclude_downtime(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from veilwalk.node.spool._tables import (
     KEY_BYTES,
     KEYS_REMEMBERED,
+    ROUNDS,
+    STARTS,
     UNDONE,
     WALKS,
     Row,
@@ -187,14 +190,57 @@ class Register:
         for (body,) in self.execute("DELETE FROM model WHERE kind = ? AND lane = ? RETURNING body", kind, lane):
             self._drop_body(body)
 
+    def lanes(self, *kinds: str) -> list[int]:
+        """Return the lanes of which a model of that kind, or of one of two kinds, is here."""
+        statement = "SELECT DISTINCT lane FROM model WHERE kind IN (?, ?) ORDER BY lane"
+        return [lane for (lane,) in self.execute(statement, kinds[0], kinds[-1])]
+
+    def newest(self, walk: int) -> StoredModel | None:
+        """Return the model of a walk's last lane that is here: its end, or this node's own."""
+        lanes = [lane for lane in self.lanes("final", "checkpoint") if lane % self.walks_of_run == walk]
+        return (self.model("final", lanes[-1]) or self.model("checkpoint", lanes[-1])) if lanes else None
+
     @property
     def walks_of_run(self) -> int:
         """How many walks the run has."""
         return int(self.mark(WALKS) or 1)
 
+    @property
+    def rounds_of_run(self) -> int:
+        """How often all walks end: where they meet, and with the run."""
+        return int(self.mark(ROUNDS) or 1)
+
+    @property
+    def round(self) -> int:
+        """The number of the present round, from 0: it follows the last one of which the ends of all walks are here."""
+        walks = self.walks_of_run
+        ends = Counter(lane // walks for lane in self.lanes("final"))
+        return max((number + 1 for number, count in ends.items() if count == walks), default=0)
+
     def is_finished(self) -> bool:
-        """Return whether the finished models of all lanes are here."""
-        return all(self.model("final", lane) is not None for lane in range(self.walks_of_run))
+        """Return whether the finished models of all walks are here."""
+        return self.round >= self.rounds_of_run
+
+    def forget_rounds(self) -> None:
+        """Let go of the models of rounds that are over; the last two stay, for the newest ends may be undone."""
+        statement = "SELECT kind, lane FROM model WHERE kind <> 'state' AND lane < ?"
+        for kind, lane in self.execute(statement, (self.round - 2) * self.walks_of_run):
+            self.drop_model(kind, lane)
+
+    def set_start(self, lane: int, noted: bytes) -> None:
+        """Note after which end of a lane the walk starts here, and who brought it; nothing, once it has."""
+        self.set_mark(of_lane(STARTS, lane % self.walks_of_run), noted)
+
+    def lanes_to_start(self) -> dict[int, str]:
+        """Return the lanes that begin here, as this node made the last update before; with who brought that walk."""
+        walks, present, starts = self.walks_of_run, self.round, {}
+        for walk in range(walks):
+            noted, lane = self.mark(of_lane(STARTS, walk)), present * walks + walk
+            final = self.model("final", lane - walks)
+            is_ours = noted and final is not None and noted[:_DIGEST_BYTES] == final.digest
+            if noted and is_ours and self.model("checkpoint", lane) is None:
+                starts[lane] = noted[_DIGEST_BYTES:].decode()
+        return starts
 
     def undone_ends(self, lane: int = 0) -> tuple[bytes, ...]:
         """Return the digests of the finished models of a lane that the operator has undone."""

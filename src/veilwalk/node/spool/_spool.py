@@ -13,7 +13,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool._disk import FolderDisk
 from veilwalk.node.spool._register import Register
-from veilwalk.node.spool._tables import WALKS, Row, Stored, StoredModel, make_tables
+from veilwalk.node.spool._tables import ROUNDS, WALKS, Row, Stored, StoredModel, make_tables
 
 _NAME_BYTES = 8
 # Measured: below this a row in the write-ahead log is two to three times as fast as a file and a row.
@@ -164,11 +164,12 @@ class Spool:
                 raise DamageError("a stored file is gone") from error
             raise
 
-    def note_walks(self, walks: int) -> None:
-        """Note how many walks the run has, for whoever looks at this disk."""
-        if walks != self.tables.walks_of_run:
+    def note_walks(self, walks: int, rounds: int = 1) -> None:
+        """Note how many walks the run has and how often they end, for whoever looks at this disk."""
+        if (walks, rounds) != (self.tables.walks_of_run, self.tables.rounds_of_run):
             with self.transaction() as register:
                 register.set_mark(WALKS, str(walks).encode())
+                register.set_mark(ROUNDS, str(rounds).encode())
 
     def tidy(self) -> None:
         """Leave nothing on disk that tells of what was, or when."""

@@ -23,11 +23,12 @@ from veilwalk.node.sealing import Header
 
 #: Counts the changes to these tables.
 FORMAT = 5
-#: Marks that a node keeps for each lane: how far its last update moved the model, and the digests of the finished
-#: models that its operator has undone.
-STEP, UNDONE = "step", "undone"
-#: How many walks the run has, noted where there is more than one.
-WALKS = "walks"
+#: Marks that a node keeps for each walk: how far its last update moved the model, and what it needs to start the walk
+#: after a meeting, where it made the last update before; and for each lane: the digests of the finished models that its
+#: operator has undone.
+STEP, STARTS, UNDONE = "step", "starts", "undone"
+#: How many walks the run has, and how often they end, noted where that is more than one.
+WALKS, ROUNDS = "walks", "rounds"
 #: Bytes of the key of a pinned message, and how many keys a node remembers of what it took from each neighbour.
 KEY_BYTES, KEYS_REMEMBERED = 16, 64
 #: What is written twice, by table.
@@ -282,7 +283,7 @@ class SignedEnd:
     """The end of a lane: a model that members sign, until enough have.
 
     Attributes:
-        lane: Of which of the run's walks it is.
+        lane: Of which walk it is, between which meetings.
         model: The model, encoded; empty where it was taken here and is damaged.
         digest: Its SHA-256.
         iteration: Updates that it has had.
@@ -313,7 +314,7 @@ class UpdateOutcome:
         counts: Tallies to add to.
         step: How far this node's update moved the model (Euclidean norm); None where none was made.
         lost: Updates that this node knows to be lost by it.
-        lane: Of which of the run's walks it is.
+        lane: Its lane.
         end: The end of the lane, where there is news of it.
         farewells: The end of the lane sealed for each neighbour that is to have it now, by name.
     """
