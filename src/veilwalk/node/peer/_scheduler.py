@@ -76,7 +76,7 @@ class Scheduler:
         """Go on with everything that was in custody when the node stopped."""
         for row, for_us in await self.store(self.custody.recover):
             self._settle(row, for_us=for_us)
-        for lane in self.custody.spool.tables.lanes("end"):
+        for lane in await self.store(self.custody.spool.tables.lanes, "end"):
             self._announce_later(lane)
 
     async def store(self, work: Callable[..., T], *values: object) -> T:
