@@ -115,7 +115,7 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
     for kind in (FilterObserver, LoneObserver):
         monkeypatch.setattr(kind.__init__, "__defaults__", (4, True))
     monkeypatch.setattr(Coalition.__init__, "__defaults__", (4, True, True))
-    quick: dict[str, Any] = {"updates": 2000, "rehearsed_hops": 2000}
+    quick: dict[str, Any] = {"updates": 800, "rehearsed_hops": 2000}
     # What looking candidates up takes, and not a byte for tables.
     with monkeypatch.context() as patch:
         patch.setattr(LARGE, 40)

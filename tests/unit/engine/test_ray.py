@@ -72,7 +72,14 @@ def test_a_training_sweep_is_the_same_on_ray(ray_cluster: Any) -> None:
     """Row for row."""
     del ray_cluster
     asked: dict[str, Any] = {
-        "settings": {"graph": "rrg:20:3:seed=1", "updates": 20, "attack": 0, "compare": "none", "learner": "softmax"},
+        "settings": {
+            "graph": "rrg:20:3:seed=1",
+            "updates": 20,
+            "audit": "none",
+            "attack": 0,
+            "compare": "none",
+            "learner": "softmax",
+        },
         "grid": {"partition": ["iid", "dirichlet:0.3"], "seed": [1, 2]},
     }
     with open_engine("ray") as executor:

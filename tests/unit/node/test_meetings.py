@@ -486,6 +486,6 @@ def test_undone_ends_leave_those_of_the_meeting_before(network: Make) -> None:
 
 def test_no_schedule_loses_or_doubles_an_update_of_walks_that_meet() -> None:
     """Crashes, power cuts, pauses and silence, in virtual time."""
-    outcomes = [schedules.play(seed, walks=2, meet=3) for seed in range(20)]
+    outcomes = [schedules.play(seed, walks=2, meet=3) for seed in range(32)]
     assert [outcome for outcome in outcomes if outcome.faults] == []
     assert sum(outcome.meetings for outcome in outcomes) >= 10
