@@ -107,6 +107,8 @@ def renew_pages() -> dict[Path, str]:
     for heading, flags in verbs.items():
         if flags:
             page = renew_section(page, heading, flag_list(flags, settings, set(common)))
+    if gone := [line for line in page.splitlines() if line.startswith("## `") and line not in verbs]:
+        raise SystemExit(f"the page has sections of verbs that are gone: {', '.join(gone)}")
     return {verbs_path: page, training_path: renew_section(training_path.read_text(), "## Settings", settings_list())}
 
 
