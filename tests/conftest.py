@@ -34,22 +34,3 @@ def two_threads() -> Iterator[int]:
     before = numba.get_num_threads()
     yield min(2, before)
     numba.set_num_threads(before)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every worker begin with some of the long tests: it is given a part of the list, in its order.
-
-    Else one worker has all of them, and the others wait for it at the end. Tests of one file stay together.
-    """
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    files = sorted({item.path for item in items if "e2e" in item.path.parts})
-    if workers == 1 or not files:
-        return
-    others, size = [item for item in items if item.path not in files], -(-len(items) // workers)
-    parts = [[item for item in items if item.path in files[worker::workers]] for worker in range(workers)]
-    items[:] = []
-    for part in parts:
-        room = max(size - len(part), 0)
-        items += part + others[:room]
-        others = others[room:]
-    items += others
