@@ -23,8 +23,8 @@ demo: $(VENV)/.kernels  ## The main job, offline: 300 peers learn digits, and wh
 
 test: $(VENV)/.test browser prometheus  ## Everything that must hold before a change lands
 	@$(MAKE) --no-print-directory -j2 kernels check chain-kernels collect
-	@# Four workers on two cores, since many tests wait: for nodes that wait for each other, and for processes.
-	$(QUIETLY) $(BIN)/pytest -n 4 --dist worksteal
+	@# Three workers on two cores, since many tests wait: for nodes that wait for each other, and for processes.
+	$(QUIETLY) $(BIN)/pytest -n 3 --dist worksteal
 
 check: $(VENV)/.test  ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

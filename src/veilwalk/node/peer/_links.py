@@ -47,7 +47,7 @@ _NAKS = {
     Verdict.UNKNOWN: Nak.UNKNOWN,
 }
 #: A handshake begins at a random moment within this.
-HANDSHAKE_SPREAD_S = 0.4
+HANDSHAKE_SPREAD_S = 0.1
 _BACKLOG = 100
 # Connections that have not greeted: for each neighbour, and at least for this many of them.
 _PLACES, _PLACES_OF_ONE_ADDRESS = 4, 2
